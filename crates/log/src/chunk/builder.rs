@@ -30,8 +30,6 @@ pub(crate) struct StreamPiece {
 #[derive(Debug, Default)]
 pub(crate) struct ChunkBuilder {
     buffer: Vec<u8>,
-    /// Bytes at its front that are in the checksums.
-    summed: usize,
     /// Bytes of content that were taken.
     taken: u64,
     blocks: BlockCrcs,
@@ -53,9 +51,6 @@ struct OpenRun {
     crc: u32,
     table: PieceTableWriter,
 }
-
-/// Bytes that are added to the checksums at once. Those of one short append after the other take several times as long.
-const SUMMED_BYTES: usize = 32 << 10;
 
 /// Runs are shorter than this.
 const RUN_BYTES_MAX: u64 = 1 << 31;
@@ -129,24 +124,14 @@ impl ChunkBuilder {
     /// # Panics
     /// If no append was begun.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
-        assert!(self.run.is_some(), "an append was begun");
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() - self.summed >= SUMMED_BYTES {
-            self.sum();
-        }
+        let run = self.run.as_mut().expect("an append was begun");
+        run.crc = crc32c::crc32c_append(run.crc, bytes);
+        self.put(bytes);
     }
 
-    /// Adds what is buffered to the checksums, that of the open run, too.
-    fn sum(&mut self) {
-        let front = CONTENT_START + self.taken;
-        if let Some(run) = &mut self.run {
-            let start =
-                usize::try_from(run.position.saturating_sub(front)).expect("it is buffered");
-            let bytes = &self.buffer[start.max(self.summed)..];
-            run.crc = crc32c::crc32c_append(run.crc, bytes);
-        }
-        self.blocks.add(&self.buffer[self.summed..]);
-        self.summed = self.buffer.len();
+    fn put(&mut self, bytes: &[u8]) {
+        self.blocks.add(bytes);
+        self.buffer.extend_from_slice(bytes);
     }
 
     fn check_whole(&self) {
@@ -155,7 +140,6 @@ impl ChunkBuilder {
     }
 
     fn end_run(&mut self) {
-        self.sum();
         let Some(run) = self.run.take() else { return };
         let table = run.table.finish();
         let last = table.last_mark.zip(run.mark_before);
@@ -177,7 +161,7 @@ impl ChunkBuilder {
             position: run.position,
             body: Some(body),
         });
-        self.buffer.extend_from_slice(&table.bytes);
+        self.put(&table.bytes);
     }
 
     /// Bytes that were not taken yet.
@@ -187,9 +171,7 @@ impl ChunkBuilder {
 
     /// Takes the first `count` of these bytes. The others, and what comes, are put into `memory`, which is empty.
     pub(crate) fn take(&mut self, count: usize, mut memory: Vec<u8>) -> Vec<u8> {
-        self.sum();
         memory.extend_from_slice(&self.buffer[count..]);
-        self.summed = memory.len();
         let mut taken = std::mem::replace(&mut self.buffer, memory);
         taken.truncate(count);
         self.taken += count as u64;
@@ -200,14 +182,11 @@ impl ChunkBuilder {
     pub(crate) fn finish(&mut self, identity: ChunkIdentity) -> Option<ChunkPages> {
         self.check_whole();
         self.end_run();
-        self.sum();
         let content_end = self.position();
         let crcs = std::mem::take(&mut self.blocks).finish();
         let pages = std::mem::take(&mut self.pages).finish(identity, content_end, &crcs)?;
         let padding = pages.header.layout().tail_start - content_end;
         self.buffer.resize(self.buffer.len() + padding as usize, 0);
-        // The padding is in no checksum.
-        self.summed = self.buffer.len();
         Some(pages)
     }
 }
