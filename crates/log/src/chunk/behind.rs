@@ -10,7 +10,7 @@
 //! # Invariants
 //! - Pieces are written one at a time, in the order in which they were begun. Without a thread each is written when memory for a later one
 //!   is asked for, so that a simulation sees late writes, too.
-//! - No more than [`PIECES_MAX`] pieces are in memory.
+//! - No more than [`PIECES_MAX`] pieces are in memory, and the last one.
 
 use crate::paced::Pace;
 use env::{Beside, File};
